@@ -85,7 +85,7 @@ static void model_of_a_given_map(napier_context *context) {
     }
     napier_umap_model *model = NULL;
     EXPECT(napier_umap_model_create(context, samples_of(data[0], POINTS), &options,
-                                napier_const_rows_f32(embedding[0], POINTS, 2), &model) == NAPIER_OK);
+                                    napier_const_rows_f32(embedding[0], POINTS, 2), &model) == NAPIER_OK);
     EXPECT(napier_umap_transform(context, model, samples_of(data[3], 1), napier_rows_f32(place, 1, 2)) == NAPIER_OK);
     EXPECT(fabsf(place[0] - data[3][0]) < 5);
     napier_umap_model_destroy(context, model);

@@ -400,14 +400,16 @@ static void test_precomputed_without_neighbors(void) {
     expect(hypotf(place[0] - near[0], place[1] - near[1]) < 2.0f, "a sparse row is at %g, %g", (double)place[0],
            (double)place[1]);
     napier_umap_model *other = NULL;
-    must(napier_umap_model_create(context, samples_of(square, ROWS, ROWS), &o, napier_umap_model_embedding(model), &other));
+    must(napier_umap_model_create(context, samples_of(square, ROWS, ROWS), &o, napier_umap_model_embedding(model),
+                                  &other));
     float again[2];
     must(napier_umap_transform(context, other, samples_of(square + 5 * ROWS, 1, ROWS), napier_rows_f32(again, 1, 2)));
     expect(memcmp(again, y, sizeof y) == 0, "a model of the same map places a row elsewhere");
     napier_umap_model_destroy(context, other);
-    invalid(context,
-            napier_umap_model_create(context, samples_of(square, ROWS, ROWS), &o, napier_const_rows_f32(y, 1, 2), &other),
-            "embedding: 1 x 2, not 30 x 2");
+    invalid(
+        context,
+        napier_umap_model_create(context, samples_of(square, ROWS, ROWS), &o, napier_const_rows_f32(y, 1, 2), &other),
+        "embedding: 1 x 2, not 30 x 2");
     refused(context,
             napier_umap_inverse_transform(context, model, napier_const_rows_f32(y, 1, 2), napier_rows_f32(x, 1, ROWS)),
             NAPIER_UNSUPPORTED, "precomputed", NULL);
