@@ -14,11 +14,19 @@ with warnings.catch_warnings(record=True) as warned:
     assert state.finish() == napier.logsumexp(x[0])
     model = napier.umap.fit(x, n_neighbors=3, n_epochs=5)
     assert napier.umap.Model.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert napier.umap.model_of(x, model.embedding, n_neighbors=3).lost == napier.umap.model_lost(model) == 0
     assert napier.Qwen3 is napier.CausalLM and napier.Qwen3 is napier.CausalLM
     from napier import Qwen3
-print([(w.category.__name__, str(w.message), w.filename) for w in warned])
+print(*((w.category.__name__, str(w.message), w.filename) for w in warned), sep="\\n")
 """
 
 
 def test_a_script_of_0_1():
-    assert run_python("-c", SCRIPT) == "[('DeprecationWarning', 'napier.Qwen3 is now napier.CausalLM', '<string>')]\n"
+    renamed = {
+        "napier.umap.model_of": "napier.umap.model_create",
+        "Model.lost": "Model.indistinct",
+        "napier.umap.model_lost": "napier.umap.model_indistinct",
+        "napier.Qwen3": "napier.CausalLM",
+    }
+    told = run_python("-c", SCRIPT).splitlines()
+    assert told == [str(("DeprecationWarning", f"{old} is now {new}", "<string>")) for old, new in renamed.items()]

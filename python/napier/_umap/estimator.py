@@ -653,8 +653,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if callable(self.metric):
             n = X.shape[0]
             X = as_distances(*(self._knn or (np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32))), n)
-            return stages.model_of(X, embedding, metric="precomputed", **self._model_options(X))
-        return stages.model_of(
+            return stages.model_create(X, embedding, metric="precomputed", **self._model_options(X))
+        return stages.model_create(
             X, embedding, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds, **self._model_options(X)
         )
 

@@ -1075,17 +1075,23 @@ class Model:
         return _napier._umap_model_shape(self._capsule, {})[2]
 
     @property
-    def lost(self) -> int:
+    def indistinct(self) -> int:
         """The number of rows of which fit found half of the neighbours or more at distance 0, though the rows differ:
         float32 does not hold the digits in which they do. 0 for a loaded model.
 
         Examples
         --------
         >>> import numpy as np, napier
-        >>> napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50).lost
+        >>> napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50).indistinct
         0
         """
         return _napier._umap_model_shape(self._capsule, {})[3]
+
+    @property
+    def lost(self) -> int:
+        """The old name of indistinct."""
+        warnings.warn("Model.lost is now Model.indistinct", DeprecationWarning, stacklevel=2)
+        return self.indistinct
 
     def transform(self, X: Any, *, threads: int = 0) -> Floats:
         """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
@@ -1270,12 +1276,12 @@ def fit(
         options,
     )
     model = Model(capsule)
-    _warn_of_lost(model.lost, len(model.embedding))
+    _warn_of_lost(model.indistinct, len(model.embedding))
     _warn_of_disconnected(model.embedding, set_op_mix_ratio)
     return model
 
 
-def model_of(
+def model_create(
     X: Any,
     embedding: Any,
     *,
@@ -1302,7 +1308,7 @@ def model_of(
     --------
     >>> import numpy as np, napier
     >>> data = np.random.default_rng(0).normal(size=(100, 5))
-    >>> model = napier.umap.model_of(data, data[:, :2], n_neighbors=10)  # any map: here two of the columns
+    >>> model = napier.umap.model_create(data, data[:, :2], n_neighbors=10)  # any map: here two of the columns
     >>> model.transform(data[:3] + 0.01).shape
     (3, 2)
     """
@@ -1340,8 +1346,8 @@ def model_features(model: Any) -> int:
     return model.n_features
 
 
-def model_lost(model: Any) -> int:
-    return model.lost
+def model_indistinct(model: Any) -> int:
+    return model.indistinct
 
 
 def model_save(model: Any, path: str | PathLike[str]) -> None:
@@ -1364,7 +1370,7 @@ for _name in ("transform", "inverse_transform", "to_bytes", "save", "from_bytes"
     (globals().get(_name) or globals()["model_" + _name]).__doc__ = getattr(Model, _name).__doc__
 model_embedding.__doc__ = Model.embedding.__doc__
 model_features.__doc__ = Model.n_features.__doc__
-model_lost.__doc__ = Model.lost.__doc__
+model_indistinct.__doc__ = Model.indistinct.__doc__
 optimizer_to_bytes.__doc__ = Optimizer.to_bytes.__doc__
 optimizer_from_bytes.__doc__ = Optimizer.from_bytes.__doc__
 del _name

@@ -42,12 +42,12 @@ from .._umap.stages import (
     metric_name as metric_name,
     METRICS as METRICS,
     Model as Model,
+    model_create as model_create,
     model_embedding as model_embedding,
     model_features as model_features,
-    model_lost as model_lost,
     model_from_bytes as model_from_bytes,
+    model_indistinct as model_indistinct,
     model_load as model_load,
-    model_of as model_of,
     model_save as model_save,
     model_to_bytes as model_to_bytes,
     nearest_neighbors as nearest_neighbors,
@@ -79,7 +79,11 @@ for _name in (Graph, Quality, Optimizer, Model):
 del _name
 
 
+_RENAMED = {"model_of": model_create, "model_lost": model_indistinct}
+
 if TYPE_CHECKING:
+    model_of = model_create
+    model_lost = model_indistinct
     from . import plot as plot, umap_ as umap_
     from .._umap.aligned import AlignedUMAP as AlignedUMAP
     from .._umap.estimator import UMAP as UMAP
@@ -87,6 +91,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
+        if name in _RENAMED:
+            import warnings
+
+            globals()[name] = _RENAMED[name]
+            warnings.warn(f"napier.umap.{name} is now napier.umap.{_RENAMED[name].__name__}", DeprecationWarning, stacklevel=2)
+            return _RENAMED[name]
         if name == "UMAP":  # `from napier import umap` in place of `import umap`
             from .._umap.estimator import UMAP
 
