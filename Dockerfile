@@ -4,7 +4,7 @@
 #     docker run --rm -i napier softmax - <logits.csv
 #     docker run --rm -u "$(id -u)" -v "$PWD:/data" napier umap data.npy -o map.npy --plot map.png
 #
-# Anything that builds a Dockerfile will do (podman, buildah). Files are read and written in /data.
+# Anything that builds a Dockerfile will do; `buildah bud --isolation chroot` has been tried. Files are read and written in /data.
 FROM debian:12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends cmake gcc libc6-dev make \
     libcairo2-dev libcjson-dev libedit-dev libpcre2-dev libutf8proc-dev zlib1g-dev
