@@ -255,7 +255,7 @@ const char *napier_opencl_device_name(const napier_cuda_context *context) {
 
 /* Every public call on memory starts with this. */
 static napier_status opencl_begin(napier_cuda_context *context) {
-    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_begin(context ? context->host : NULL));
     NAPIER_REFUSE_IF(context->host, context->opencl == NULL, "context: is not one of OpenCL");
     return NAPIER_OK;
 }
@@ -350,7 +350,7 @@ napier_status napier_opencl_copy(napier_cuda_context *context, void *to, const v
 #else
 
 static napier_status no_opencl(napier_cuda_context *context) {
-    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_begin(context ? context->host : NULL));
     return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "context: is not one of OpenCL");
 }
 
