@@ -22,7 +22,7 @@ llama_cpp.llama_log_set(silent, None)
 @functools.cache
 def loaded(path, kind, threads):
     """A context and the size of its vocabulary."""
-    file = f"{path}-{kind}.gguf"
+    file = path if path.endswith(".gguf") else f"{path}-{kind}.gguf"
     if not Path(file).exists():
         subprocess.run([sys.executable, MAKE_GGUF, path, file, "--dtype", kind], check=True, stdout=sys.stderr)
     model = llama_cpp.llama_model_load_from_file(file.encode(), llama_cpp.llama_model_default_params())

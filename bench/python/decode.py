@@ -92,6 +92,8 @@ def transformers_steps(folder, compute, threads):
 
 
 def llama_file(folder):
+    if folder.endswith(".gguf"):
+        return folder
     file = f"{folder.rstrip('/')}-bf16.gguf"  # as peers/llama_peer.py names it
     if not Path(file).exists():
         subprocess.run([sys.executable, HERE.parent / "model/make_gguf.py", folder, file], check=True, stdout=sys.stderr)

@@ -138,13 +138,13 @@ NAPIER_API napier_status napier_model_get_info(napier_context *context, const na
                                                napier_model_info *info);
 
 /* The head's weights [V, H], for napier_linear_token_logprobs; of a reward model [labels, H]. The view is valid as long as
- * the model. */
+ * the model. Quantised weights of mode F32 are widened at the first call; without memory for that the view is empty. */
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
 /* The model's tensors as they are stored, sorted by name: to list them, or to compare them with another copy. NULL has none.
  * *out is valid until the model is updated or destroyed. Tensors that the model does not use are listed too, with dtype 0
  * where it is one that Napier lacks. Their data may lie at any address.
- * Errors: INVALID_ARGUMENT (an index outside [0, count)). */
+ * Quantised ones of mode F32 are widened at the first call. Errors: INVALID_ARGUMENT (an index outside [0, count)), OUT_OF_MEMORY. */
 NAPIER_API int64_t napier_model_tensor_count(const napier_model *model);
 NAPIER_API napier_status napier_model_tensor(napier_context *context, const napier_model *model, int64_t index,
                                              napier_named_tensor *out);

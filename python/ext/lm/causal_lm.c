@@ -536,7 +536,7 @@ PYTHON_FUNCTION(model_forward) {
          ARG("hidden", want_hidden), ARG("logits", want_logits), ARG("progress", progress))
     COMPUTE(napier_model_get_info(context, model, &info));
     const napier_matrix hidden = make_matrix_if(&c, want_hidden, ids.size, info.hidden, NAPIER_F32);
-    const int64_t vocabulary = c.failed ? 0 : napier_model_head(model).rows;
+    const int64_t vocabulary = info.labels > 0 ? info.labels : info.vocabulary;
     const napier_matrix logits = make_matrix_if(&c, want_logits, ids.size, vocabulary, NAPIER_F32);
     COMPUTE(
         WITHOUT_STEPS(napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, progress)));

@@ -7,6 +7,7 @@
 #include <napier/types.h>
 #include <stdbool.h>
 
+#include "core/math/blocks.h"
 #include "core/math/math_kernels.h"
 
 typedef struct napier_core_kernels {
@@ -20,6 +21,9 @@ typedef struct napier_core_kernels {
      * caches. */
     void (*unpack)(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out, int64_t row,
                    int64_t col, bool stream);
+    /* out[r * step + i] = element k + i of row row + r, for r < rows and i < cols: whole blocks. */
+    void (*widen_rows)(const napier_blocks *blocks, int64_t row, int64_t rows, int64_t k, int64_t cols, float *out,
+                       int64_t step);
 } napier_core_kernels;
 
 /* Each exists only in builds for its processor. */

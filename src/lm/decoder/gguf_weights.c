@@ -2,6 +2,7 @@
 #include "lm/decoder/gguf_weights.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +62,8 @@ typedef struct moved {
     int64_t cols;
     int64_t head; /* rows of a head whose halves alternate; 0: rows keep their places */
     napier_dtype dtype;
-    int64_t bytes; /* of the copy; 0: the tensor stays in the file */
+    bool is_stored; /* its elements are not widened */
+    int64_t bytes;  /* of the copy; 0: the tensor stays in the file */
     char *to;
     const napier_math_kernels *math;
 } moved;
@@ -76,20 +78,21 @@ static void widen_row(const moved *m, const uint8_t *from, char *to) {
     const napier_gguf_type *const type = m->from->type;
     float block[NAPIER_GGUF_MOST_BLOCK];
     for (int64_t i = 0; i < m->cols; i += type->block, from += type->bytes) {
-        type->widen(from, m->dtype == NAPIER_F32 ? (float *)(void *)to + i : block);
-        if (m->dtype != NAPIER_F32) {
-            m->math->f32_to_bf16(block, (uint16_t *)(void *)to + i, type->block);
-        }
+        type->widen(from, block);
+        m->math->f32_to_bf16(block, (uint16_t *)(void *)to + i, type->block);
     }
 }
 
+/* In the file. */
+static int64_t row_bytes(const moved *m) { return m->cols / m->from->type->block * m->from->type->bytes; }
+
 static void move_row(void *argument, int64_t row) {
     const moved *const m = argument;
-    const int64_t bytes = m->cols * (int64_t)napier_dtype_size(m->dtype);
-    const int64_t stored = m->cols / m->from->type->block * m->from->type->bytes;
+    const bool widens = m->from->type->widen != NULL && !m->is_stored;
+    const int64_t stored = row_bytes(m), bytes = widens ? m->cols * (int64_t)napier_dtype_size(m->dtype) : stored;
     const uint8_t *const from = m->from->data + row * stored;
     char *const to = m->to + place_of(m, row) * bytes;
-    if (m->from->type->widen != NULL) {
+    if (widens) {
         widen_row(m, from, to);
     } else {
         memcpy(to, from, (size_t)bytes);
@@ -125,9 +128,22 @@ static napier_status plan(napier_gguf *file, const napier_gguf_tensor *t, int64_
     if (t->type->widen != NULL) {
         m->dtype = wide ? NAPIER_F32 : NAPIER_BF16;
     }
-    const bool stays = t->type->widen == NULL && m->head == 0;
-    m->bytes = stays ? 0 : t->elements * (int64_t)napier_dtype_size(m->dtype);
+    m->is_stored = wide && t->type->widen != NULL;
+    const int64_t bytes = m->is_stored ? t->size : t->elements * (int64_t)napier_dtype_size(m->dtype);
+    m->bytes = (t->type->widen == NULL || m->is_stored) && m->head == 0 ? 0 : bytes;
     return NAPIER_OK;
+}
+
+static napier_stored stored_of(const moved *m) {
+    const napier_gguf_type *const type = m->from->type;
+    return (napier_stored){.blocks = {.data = m->bytes > 0 ? (const uint8_t *)m->to : m->from->data,
+                                      .row_bytes = row_bytes(m),
+                                      .elements = type->block,
+                                      .bytes = type->bytes,
+                                      .kind = type->kind,
+                                      .widen = type->widen},
+                           .rows = m->cols > 0 ? m->from->elements / m->cols : 0,
+                           .cols = m->cols};
 }
 
 /* Gives each tensor that moves its place in weights->memory, and moves it there. */
@@ -163,6 +179,8 @@ napier_status napier_gguf_weights_get(napier_gguf_weights *weights, int64_t head
     NAPIER_MEMORY(memory, file->context);
     moved *const all = napier_take(&memory, count, sizeof *all);
     napier_named_tensor *const named = napier_take(&memory, count, sizeof *named);
+    weights->stored = napier_alloc(&file->context->allocator, (size_t)count + 1, sizeof *weights->stored);
+    memory.missing = memory.missing || weights->stored == NULL;
     NAPIER_TRY(napier_taken(&memory, "gguf: no memory for %" PRId64 " tensors", count));
     for (int64_t i = 0; i < count; i++) {
         NAPIER_TRY(plan(file, &file->tensors[i], head_dim, family->interleaved, wide, &all[i]));
@@ -172,19 +190,53 @@ napier_status napier_gguf_weights_get(napier_gguf_weights *weights, int64_t head
     int64_t used = 0;
     for (int64_t i = 0; i < count; i++) {
         const napier_gguf_tensor *const t = all[i].from;
+        const void *data = all[i].bytes > 0 ? all[i].to : (const char *)t->data;
+        if (all[i].is_stored) {
+            weights->stored[weights->stored_count] = stored_of(&all[i]);
+            data = &weights->stored[weights->stored_count++];
+        }
         if (strcmp(t->name, NAPIER_GGUF_FREQUENCIES) != 0) { /* the config has what it says */
-            named[used++] = (napier_named_tensor){.name = all[i].name,
-                                                  .data = all[i].bytes > 0 ? all[i].to : (const char *)t->data,
-                                                  .shape = t->shape,
-                                                  .ndim = t->ndim,
-                                                  .dtype = all[i].dtype};
+            named[used++] = (napier_named_tensor){
+                .name = all[i].name, .data = data, .shape = t->shape, .ndim = t->ndim, .dtype = all[i].dtype};
         }
     }
     return napier_safetensors_view(file->context, named, used, NAPIER_CORRUPT_DATA, out);
 }
 
+/* ---- Stored tensors ---------------------------------------------------------------------------------------------- */
+
+const napier_stored *napier_gguf_weights_stored(const napier_gguf_weights *weights, const void *data) {
+    const uintptr_t at = (uintptr_t)data, begin = weights ? (uintptr_t)weights->stored : 0;
+    const bool is_one = weights && at >= begin && at < (uintptr_t)(weights->stored + weights->stored_count);
+    return is_one ? data : NULL;
+}
+
+const void *napier_gguf_weights_elements(const napier_gguf_weights *weights, const void *data) {
+    const napier_stored *const t = napier_gguf_weights_stored(weights, data);
+    if (t == NULL) {
+        return data;
+    }
+    const napier_context *const context = weights->file.context;
+    napier_stored *const changing = &weights->stored[t - weights->stored];
+    float *wide = atomic_load(&changing->wide);
+    float *const mine = wide ? NULL : napier_alloc(&context->allocator, (size_t)(t->rows * t->cols) + 1, sizeof *mine);
+    if (mine != NULL) {
+        napier_core_kernels_of(context->isa)->widen_rows(&t->blocks, 0, t->rows, 0, t->cols, mine, t->cols);
+        if (!atomic_compare_exchange_strong(&changing->wide, &wide, mine)) { /* another thread was faster */
+            napier_free(&context->allocator, mine);
+        } else {
+            wide = mine;
+        }
+    }
+    return wide;
+}
+
 void napier_gguf_weights_free(napier_context *context, napier_gguf_weights *weights) {
     if (weights != NULL) {
+        for (int64_t i = 0; i < weights->stored_count; i++) {
+            napier_free(&context->allocator, weights->stored[i].wide);
+        }
+        napier_free(&context->allocator, weights->stored);
         napier_gguf_close(&weights->file);
         napier_free(&context->allocator, weights->memory);
         napier_free(&context->allocator, weights);

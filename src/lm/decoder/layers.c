@@ -48,8 +48,8 @@ static napier_gated mlp_of(const napier_layer *layer) {
 
 /* The floats for the largest product with this number of rows. The matrices may have different dtypes, so the products of
  * all dtypes that the model has count. */
-enum { DTYPES = 3 };
-static const napier_dtype dtypes[DTYPES] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+enum { DTYPES = 4 };
+static const napier_dtype dtypes[DTYPES] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_BLOCKS};
 
 static bool has_dtype(const napier_model *m, int i) { return (m->dtypes >> dtypes[i] & 1) != 0; }
 
@@ -221,8 +221,7 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 typedef struct step {
     const napier_layers *layers;
     const napier_ops_kernels *kernels;
-    const napier_math_kernels *math; /* for the embedding */
-    int64_t first;                   /* index of the first row */
+    int64_t first; /* index of the first row */
     const napier_norm *norm;
     const float *bias; /* of the product before; NULL: none */
     int64_t heads;
@@ -272,15 +271,24 @@ static void bias_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
+/* Row `row` of the embedding as f32. */
+static void embed(const napier_core_kernels *core, const napier_const_matrix *e, int64_t row, float *x) {
+    if (e->dtype == NAPIER_BLOCKS) {
+        core->widen_rows(e->data, row, 1, 0, e->cols, x, e->cols);
+    } else {
+        const char *const from = e->data;
+        napier_widen(&core->math, e->dtype, from + row * e->cols * (int64_t)napier_dtype_size(e->dtype), x, e->cols);
+    }
+}
+
 static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     const step *s = argument;
     const napier_layers *l = s->layers;
     const napier_const_matrix *e = &l->model->embedding;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
-        napier_widen(s->math, e->dtype, from, x, e->cols);
+        embed(s->kernels->core, e, l->batch.ids[i], x);
         s->kernels->layers->norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
@@ -479,7 +487,6 @@ napier_status napier_layers_run(napier_context *context, napier_layers *layers) 
     const napier_model *m = layers->model;
     const run r = {context, layers, napier_ops_kernels_of(context->isa)};
     step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
-    s.math = &napier_core_kernels_of(context->isa)->math;
     NAPIER_MAY_STOP(context);
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));

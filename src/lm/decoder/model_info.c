@@ -8,7 +8,10 @@
 #include "ops/layers/rotary_angles.h"
 
 napier_const_matrix napier_model_head(const napier_model *model) {
-    return model ? model->head : napier_const_rows_f32(NULL, 0, 0);
+    napier_const_matrix head = model ? model->head : napier_const_rows_f32(NULL, 0, 0);
+    head.data = model ? napier_gguf_weights_elements(model->gguf, head.data) : NULL;
+    head.dtype = napier_widened(head.dtype);
+    return head.data ? head : napier_const_rows_f32(NULL, 0, 0);
 }
 
 napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
@@ -31,7 +34,7 @@ napier_status napier_model_get_info(napier_context *context, const napier_model 
     made.positions = narrow ? c->window : c->max_position_embeddings;
     made.parameters = model->parameters;
     made.weight_bytes = model->weight_bytes;
-    made.weights = model->embedding.dtype;
+    made.weights = napier_widened(model->embedding.dtype);
     made.tied = c->tie_word_embeddings != 0 && c->labels == 0;
     made.compute = model->compute;
     made.memory = model->memory;
@@ -61,8 +64,12 @@ napier_status napier_model_tensor(napier_context *context, const napier_model *m
     NAPIER_REFUSE_IF(context, index < 0 || index >= count,
                      "index: %" PRId64 " is not one of the model's %" PRId64 " tensors", index, count);
     const napier_tensor *const t = napier_safetensors_at(model->tensors, index);
-    *out =
-        (napier_named_tensor){.name = t->name, .data = t->data, .shape = t->shape, .ndim = t->ndim, .dtype = t->dtype};
+    const void *const data = napier_gguf_weights_elements(model->gguf, t->data);
+    if (t->data && !data) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %" PRId64 " elements", t->name,
+                           t->elements);
+    }
+    *out = (napier_named_tensor){.name = t->name, .data = data, .shape = t->shape, .ndim = t->ndim, .dtype = t->dtype};
     return NAPIER_OK;
 }
 

@@ -41,7 +41,8 @@ static napier_status check_tied_head(napier_context *context, const napier_model
     }
     NAPIER_TRY(napier_safetensors_get(context, model->tensors, name, 2, shape, &head));
     const size_t bytes = (size_t)head->elements * napier_dtype_size(head->dtype);
-    const bool equal = head->dtype == e->dtype && (head->data == e->data || memcmp(head->data, e->data, bytes) == 0);
+    const bool elements = napier_gguf_weights_stored(model->gguf, head->data) == NULL && head->dtype == e->dtype;
+    const bool equal = head->data == e->data || (elements && memcmp(head->data, e->data, bytes) == 0);
     return equal ? NAPIER_OK
                  : napier_fail(context, napier_safetensors_misfit(model->tensors),
                                "%s: not equal to model.embed_tokens.weight, although the config's tie_word_embeddings "
@@ -93,7 +94,7 @@ static napier_status load_gguf(napier_context *context, const char *path, napier
     if (!model->gguf) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof *model->gguf);
     }
-    model->gguf->memory = NULL;
+    memset(model->gguf, 0, sizeof *model->gguf);
     NAPIER_TRY(napier_gguf_open(context, path, &model->gguf->file));
     NAPIER_TRY(gguf_config(context, &model->gguf->file, model));
     return napier_gguf_weights_get(model->gguf, model->config.head_dim, model->compute == NAPIER_COMPUTE_F32,

@@ -29,8 +29,15 @@ static napier_status get_tensor(const loader *l, const char *name, int dims, con
         return napier_fail(l->context, NAPIER_UNSUPPORTED, "%s: dtype f64 is not f32, f16 or bf16", name);
     }
     l->model->parameters += (*out)->elements;
-    l->model->weight_bytes += (*out)->elements * (int64_t)napier_dtype_size((*out)->dtype);
+    const napier_stored *const stored = napier_gguf_weights_stored(l->model->gguf, (*out)->data);
+    l->model->weight_bytes +=
+        stored ? stored->rows * stored->blocks.row_bytes : (*out)->elements * (int64_t)napier_dtype_size((*out)->dtype);
     return NAPIER_OK;
+}
+
+/* Of a tensor of matrices. */
+static napier_dtype stored_dtype(const loader *l, const napier_tensor *t) {
+    return napier_gguf_weights_stored(l->model->gguf, t->data) ? NAPIER_BLOCKS : t->dtype;
 }
 
 /* Notes a tensor of matrices, and refuses one whose products the compute mode does not know. */
@@ -38,7 +45,7 @@ static napier_status note_matrices(const loader *l, const char *name, const napi
     NAPIER_REFUSE_IF(l->context, napier_model_splits(l->model) && tensor->dtype != NAPIER_BF16,
                      "%s: dtype %s, but the compute mode split needs bf16; f32 takes any", name,
                      napier_dtype_name(tensor->dtype));
-    l->model->dtypes |= 1u << tensor->dtype;
+    l->model->dtypes |= 1u << stored_dtype(l, tensor);
     return NAPIER_OK;
 }
 
@@ -48,7 +55,7 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
     const int64_t shape[] = {rows, cols};
     NAPIER_TRY(get_tensor(l, name, 2, shape, &tensor));
     NAPIER_TRY(note_matrices(l, name, tensor));
-    *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
+    *out = napier_const_rows(tensor->data, rows, cols, stored_dtype(l, tensor));
     return NAPIER_OK;
 }
 

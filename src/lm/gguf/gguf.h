@@ -12,8 +12,9 @@
 #include <stdbool.h>
 
 #include "core/base/context.h"
+#include "core/math/blocks.h"
 
-enum { NAPIER_GGUF_DIMS = 4, NAPIER_GGUF_MOST_BLOCK = 256 };
+enum { NAPIER_GGUF_DIMS = 4, NAPIER_GGUF_MOST_BLOCK = NAPIER_BLOCK_MOST };
 
 /* ---- Types of tensors (gguf_types.c) ----------------------------------------------------------------------------- */
 
@@ -22,6 +23,7 @@ typedef struct napier_gguf_type {
     int64_t block, bytes; /* the elements of a block, and its bytes; 0: a type that Napier does not read */
     napier_dtype dtype;   /* of elements that are stored as they are; 0: quantised */
     void (*widen)(const uint8_t *block, float *out); /* of a quantised type: one block as f32 */
+    napier_block_kind kind;
 } napier_gguf_type;
 
 /* The type of this number; one without a name if the number is unknown. */

@@ -107,7 +107,7 @@ napier_status napier_score_head_flush(napier_score_head *h) {
     napier_token_options options = h->options;
     options.split = napier_model_splits(h->model);
     const napier_const_matrix hidden = napier_const_rows(h->gathered, h->rows, h->states.cols, h->states.dtype);
-    const napier_status status = napier_linear_token_logprobs(
+    const napier_status status = napier_head_token_logprobs(
         h->context, hidden, h->model->head, napier_indices_i64(h->ids, h->rows * h->per_row), &options, &results);
     for (int64_t i = 0; !status && i < h->rows; i++) {
         write_row(h, i);

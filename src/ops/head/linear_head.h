@@ -57,6 +57,10 @@ typedef void napier_head_row(void *argument, int64_t row, const napier_token_fin
 
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights);
+/* napier_linear_token_logprobs with weights that may be stored as blocks (core/math/blocks.h). */
+napier_status napier_head_token_logprobs(napier_context *context, napier_const_matrix hidden,
+                                         napier_const_matrix weights, napier_indices ids,
+                                         const napier_token_options *options, const napier_token_results *results);
 /* napier_linear_token_logprobs_workspace of the forward call, with options.split or without. */
 size_t napier_head_workspace(const napier_context *context, int64_t rows, int64_t hidden, int64_t vocabulary,
                              bool split);

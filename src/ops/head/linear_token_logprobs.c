@@ -8,11 +8,12 @@ static void write_row(void *argument, int64_t row, const napier_token_final *fin
     napier_token_write(argument, row, final, seen);
 }
 
-napier_status napier_linear_token_logprobs(napier_context *context, napier_const_matrix hidden,
-                                           napier_const_matrix weights, napier_indices ids,
-                                           const napier_token_options *options, const napier_token_results *results) {
+/* checked: what stands for the weights when the arguments are checked. */
+static napier_status run(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights,
+                         napier_const_matrix checked, napier_indices ids, const napier_token_options *options,
+                         const napier_token_results *results) {
     napier_token_call call;
-    NAPIER_TRY(napier_head_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, results, &call));
+    NAPIER_TRY(napier_head_read(context, NAPIER_ON_HOST, hidden, checked, ids, options, results, &call));
     if (hidden.rows == 0) {
         return NAPIER_OK;
     }
@@ -26,4 +27,20 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
         napier_head_rows(context, &head, row, count, write_row, &call);
     }
     return napier_stopped(context);
+}
+
+napier_status napier_linear_token_logprobs(napier_context *context, napier_const_matrix hidden,
+                                           napier_const_matrix weights, napier_indices ids,
+                                           const napier_token_options *options, const napier_token_results *results) {
+    return run(context, hidden, weights, weights, ids, options, results);
+}
+
+napier_status napier_head_token_logprobs(napier_context *context, napier_const_matrix hidden,
+                                         napier_const_matrix weights, napier_indices ids,
+                                         const napier_token_options *options, const napier_token_results *results) {
+    napier_const_matrix checked = weights;
+    if (weights.dtype == NAPIER_BLOCKS) { /* one element stands for all: no results are written to blocks */
+        checked = (napier_const_matrix){weights.data, weights.rows, weights.cols, 0, 0, NAPIER_F32};
+    }
+    return run(context, hidden, weights, checked, ids, options, results);
 }

@@ -100,6 +100,9 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
     const int size = dtype == NAPIER_F32 ? 4 : 2, each = BYTES / size;
     const char *const x = (const char *)p->rows + row * p->row_step;
     float total[NAPIER_FEW * 16] = {0};
+    for (int64_t i = 0; p->add && i < height * p->lanes; i++) {
+        total[16 * (i % p->lanes) + i / p->lanes] = p->c[(row + i / p->lanes) * p->c_step + i % p->lanes];
+    }
     for (int64_t k = 0; k < p->k; k += each) {
         const int64_t left = p->k - k;
         const float *const y = p->lane_data + k * width;

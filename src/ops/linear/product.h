@@ -44,6 +44,7 @@ typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     const napier_core_kernels *core;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
+    const napier_blocks *blocks;     /* NULL, or what the rows, f32, are stored as; rows.data is the same pointer */
     bool split; /* each lane is three lanes of bf16, its pieces, whose products are added up; never by one chain */
     napier_product_route route;
     int64_t panel_step; /* floats of a panel for one k */

@@ -261,6 +261,8 @@ static void napier_pairs(const napier_product_block *p) {
 
 #include "ops/linear/few.inc.h"
 
+#include "ops/linear/few_blocks.inc.h"
+
 /* ---- Lane by lane ------------------------------------------------------------------------------------------------ */
 
 static void napier_chain_lanes(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]) {
@@ -298,8 +300,8 @@ static void napier_pairs_lanes(const float *a, const float *b, int64_t k, float 
     {                                                                                                            \
         .piece = napier_bf16_pieces, .chain = napier_chain, .pairs = napier_pairs,                               \
         .direct_chain = napier_direct_chain, .direct_pairs = napier_direct_pairs, .few_chain = napier_few_chain, \
-        .few_pairs = napier_few_pairs, .one_pairs = napier_one_pairs, .chain_lanes = napier_chain_lanes,         \
-        .pairs_lanes = napier_pairs_lanes                                                                        \
+        .few_stored = napier_few_stored, .few_stored_lanes = NAPIER_FEW_CHAINS, .few_pairs = napier_few_pairs,   \
+        .one_pairs = napier_one_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes      \
     }
 
 #endif

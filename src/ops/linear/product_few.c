@@ -58,21 +58,55 @@ static void (*few_kernel(const napier_product_sides *s))(const napier_few_block 
     }
 }
 
+/* Rows that are stored as blocks: 16 of them, and some k, are widened at a time, and stay in the first-level cache. */
+static void multiply_blocks(const napier_product_sides *s, int64_t row, int64_t rows, float *c, float *room) {
+    enum { SOME_ROWS = 16, SOME_K = 768, STEP = SOME_K + 16 };
+    float *const widened = room + (64 - (uintptr_t)room % 64) % 64 / sizeof *room;
+    _Static_assert(SOME_ROWS * STEP + 16 <= NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
+    for (int64_t r = 0; r < rows; r += SOME_ROWS) {
+        for (int64_t k = 0; k < s->k; k += SOME_K) {
+            const napier_few_block few = {.rows = widened,
+                                          .dtype = NAPIER_F32,
+                                          .row_count = napier_least(rows - r, SOME_ROWS),
+                                          .row_step = STEP * (int64_t)sizeof *widened,
+                                          .lane_data = s->panels + k * s->sum_step,
+                                          .lanes = s->lane_count,
+                                          .width = s->sum_step,
+                                          .k = napier_least(s->k - k, SOME_K),
+                                          .add = k > 0,
+                                          .c = c + r * s->sum_step,
+                                          .c_step = s->sum_step};
+            s->core->widen_rows(s->blocks, row + r, few.row_count, k, few.k, widened, STEP);
+            s->kernels->few_chain(&few);
+        }
+    }
+}
+
 void napier_multiply_few(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k, bool first,
                          float *c, float *room) {
-    (void)block, (void)k, (void)first, (void)room;
-    const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
-    const napier_few_block few = {.rows = (const char *)s->rows.data + row * s->rows.row_stride * size,
+    (void)block, (void)k, (void)first;
+    if (s->blocks && (s->blocks->kind == NAPIER_BLOCK_OTHER || s->lane_count > s->kernels->few_stored_lanes)) {
+        multiply_blocks(s, row, rows, c, room);
+        return;
+    }
+    const int64_t step =
+        s->blocks ? s->blocks->row_bytes : s->rows.row_stride * (int64_t)napier_dtype_size(s->rows.dtype);
+    const char *const first_row = s->blocks ? (const char *)s->blocks->data : s->rows.data;
+    const napier_few_block few = {.rows = first_row + row * step,
                                   .dtype = s->rows.dtype,
                                   .row_count = rows,
-                                  .row_step = s->rows.row_stride * size,
+                                  .row_step = step,
                                   .lane_data = s->panels,
                                   .lanes = napier_few_sums(s, s->lane_count),
                                   .width = s->sum_step,
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->sum_step};
-    few_kernel(s)(&few);
+    if (s->blocks) {
+        s->kernels->few_stored(&few, s->blocks);
+    } else {
+        few_kernel(s)(&few);
+    }
 }
 
 void napier_product_write(const napier_product_sides *s, const float *result, int64_t row, int64_t rows,

@@ -17,6 +17,8 @@
 #include <napier/types.h>
 #include <stdbool.h>
 
+#include "core/math/blocks.h"
+
 enum {
     NAPIER_LANES = 32, /* of a packed panel */
     NAPIER_FEW = 8,
@@ -73,6 +75,7 @@ typedef struct napier_few_block {
     const float *lane_data; /* [k][width], f32; in pairs k is filled up with 0 */
     int64_t lanes, width;   /* lanes <= width; width 1, 2, 4 or NAPIER_FEW */
     int64_t k;
+    bool add; /* c has the sums over earlier k; not in pairs */
     float *c; /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
 } napier_few_block;
@@ -105,6 +108,10 @@ typedef struct napier_product_kernels {
     void (*direct_pairs)(const napier_direct_block *block);
     /* The same for few lanes. few_pairs and one_pairs are NULL if software must flush subnormals. */
     void (*few_chain)(const napier_few_block *block);
+    /* few_chain with rows that are blocks of a kind but OTHER, row_step bytes apart; of `block` dtype and add do not count. With
+     * more than few_stored_lanes lanes it is slower than few_chain on rows that are widened. */
+    void (*few_stored)(const napier_few_block *block, const napier_blocks *blocks);
+    int few_stored_lanes;
     void (*few_pairs)(const napier_few_block *block);
     /* The same for one lane, one row after the other. */
     void (*one_pairs)(const napier_few_block *block);

@@ -13,6 +13,10 @@ _Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STE
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
     const int64_t there = napier_least(s->rows.cols - k, NAPIER_K_BLOCK);
     const int64_t cols = napier_least(s->k - k, NAPIER_K_BLOCK);
+    if (s->blocks) {
+        s->core->widen_rows(s->blocks, row, rows, k, there, packed, NAPIER_ROW_STEP);
+        return;
+    }
     s->core->pack(&s->rows, row, rows, k, there, napier_is_pairs(s), packed, NAPIER_ROW_STEP,
                   napier_round_up(cols, 16));
 }
@@ -118,6 +122,10 @@ static void gather_panel(const napier_product_sides *s, const napier_const_matri
                          int64_t k, int64_t cols, int piece, float *rows, float *panel) {
     const int64_t there = napier_least(m->cols - k, cols);
     for (int i = 0; i < count; i++) {
+        if (s->blocks && m == &s->rows) {
+            pack_group(s, index[i], 1, k, rows + i * NAPIER_ROW_STEP);
+            continue;
+        }
         s->core->pack(m, index[i], 1, k, there, napier_is_pairs(s), rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
                       napier_round_up(cols, 16));
         if (piece >= 0) {

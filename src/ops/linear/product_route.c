@@ -49,8 +49,9 @@ static napier_product_route route_of(const napier_product_sides *s, bool pairs, 
     if (dots && s->lanes.rows > most) {
         return NAPIER_ROUTE_DOT;
     }
-    return pairs ? (in_place ? NAPIER_ROUTE_PAIRS_DIRECT : NAPIER_ROUTE_PAIRS)
-                 : (in_place ? NAPIER_ROUTE_CHAIN_DIRECT : NAPIER_ROUTE_CHAIN);
+    const bool direct = in_place && s->blocks == NULL;
+    return pairs ? (direct ? NAPIER_ROUTE_PAIRS_DIRECT : NAPIER_ROUTE_PAIRS)
+                 : (direct ? NAPIER_ROUTE_CHAIN_DIRECT : NAPIER_ROUTE_CHAIN);
 }
 
 static napier_product_sides sides_of(const napier_context *context, napier_const_matrix lanes, napier_const_matrix rows,
@@ -59,7 +60,9 @@ static napier_product_sides sides_of(const napier_context *context, napier_const
     napier_product_sides s = {
         .context = context, .kernels = &all->linear->matmul, .core = all->core, .lanes = lanes, .rows = rows};
     s.split = split && lanes.dtype != NAPIER_BF16;
-    const bool pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
+    s.blocks = rows.dtype == NAPIER_BLOCKS ? rows.data : NULL;
+    s.rows.dtype = napier_widened(rows.dtype);
+    const bool pairs = s.split || (lanes.dtype == NAPIER_BF16 && s.rows.dtype == NAPIER_BF16);
     s.k = pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.route = route_of(&s, pairs, add);
     s.panel_step = napier_is_narrow(&s) ? NAPIER_LANES / 2 : NAPIER_LANES;
@@ -67,8 +70,8 @@ static napier_product_sides sides_of(const napier_context *context, napier_const
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = s.split                                           ? SPLIT_LANES
                    : packs || s.route == NAPIER_ROUTE_TILES || !full ? NAPIER_LANE_BLOCK
-                   : rows.dtype == NAPIER_F32 ? (s.k <= SHORT_K ? NAPIER_LANE_BLOCK : DIRECT_LANES)
-                                              : CHANGED_LANES;
+                   : s.rows.dtype == NAPIER_F32 ? (s.k <= SHORT_K ? NAPIER_LANE_BLOCK : DIRECT_LANES)
+                                                : CHANGED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     s.k_block = packs ? NAPIER_K_BLOCK : large_k_block(s.k, napier_panels_of(&s, together) * s.panel_step);
     s.c_step = napier_is_few(&s) ? napier_few_width(lanes.rows) : napier_round_up(together, 16);

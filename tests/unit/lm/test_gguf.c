@@ -248,6 +248,47 @@ static void check_rows(const napier_model *model, bool wide) {
     }
 }
 
+/* A model of the tensors, which are widened when they are asked for, has the same logits, and its head the same
+ * log-probabilities. Then the model's tensors are replaced by them. */
+static void check_widened(napier_model *model, const napier_model_options *options, const float *logits) {
+    enum { MOST = 16 };
+    const int64_t ids[] = {2, 3, 4};
+    napier_named_tensor tensors[MOST];
+    napier_text_buffer json = {0};
+    napier_model *wide = NULL;
+    float again[3 * TOKENS];
+    const int64_t count = napier_model_tensor_count(model);
+    assert_true(count <= MOST);
+    for (int64_t i = 0; i < count; i++) {
+        succeeded(context, napier_model_tensor(context, model, i, &tensors[i]), "tensor");
+    }
+    succeeded(context, napier_gguf_document(context, path, "config.json", &json), "config.json");
+    if (works(napier_model_from_tensors, context, json.bytes, json.size, tensors, count, options, &wide)) {
+        const napier_const_matrix head = napier_model_head(model), other = napier_model_head(wide);
+        works(napier_model_forward, context, wide, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
+              napier_rows_f32(NULL, 0, 0), napier_rows_f32(again, 3, TOKENS), NULL, NULL);
+        expect(memcmp(again, logits, sizeof again) == 0, "other logits");
+        expect(head.dtype == other.dtype && head.rows == TOKENS && head.cols == 32 &&
+                   memcmp(head.data, other.data, TOKENS * 32 * napier_dtype_size(head.dtype)) == 0,
+               "another head");
+        const int64_t offsets[] = {0, 1}, all[] = {0, 2}, responses[] = {3, 4};
+        float logprobs[2][2];
+        for (int i = 0; i < 2; i++) {
+            napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
+            napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+            batch.prompt_ids = napier_indices_i64(ids, 1);
+            batch.prompt_offsets = napier_indices_i64(offsets, 2);
+            batch.response_ids = napier_indices_i64(responses, 2);
+            batch.response_offsets = napier_indices_i64(all, 2);
+            results.logprobs = napier_array_f32(logprobs[i], 2);
+            works(napier_model_batch_logprobs, context, i ? wide : model, &batch, NULL, &results);
+        }
+        expect(memcmp(logprobs[0], logprobs[1], sizeof logprobs[0]) == 0, "other log-probabilities");
+    }
+    napier_model_destroy(context, wide);
+    napier_text_buffer_free(context, &json);
+}
+
 static void model(void) {
     write_model();
     for (int mode = NAPIER_COMPUTE_F32; mode <= NAPIER_COMPUTE_BF16; mode++) {
@@ -268,7 +309,9 @@ static void model(void) {
                   napier_model_forward(context, made, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
                                        napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, 3, TOKENS), NULL, NULL),
                   "forward");
+        check_widened(made, &options, logits);
         succeeded(context, napier_model_update(context, made, NULL, 0), "its own tensors");
+        check_widened(made, &options, logits);
         napier_model_destroy(context, made);
     }
     remove(path);
@@ -358,6 +401,12 @@ static void of_other_type(maker *m) {
     put_tensors(m);
     put_tensor(m, "blk.0.attn_k.bias", 0, 32, 23);
 }
+static void with_empty_rows(maker *m) {
+    put_values(m);
+    put_tensors(m);
+    put_tensor(m, "blk.0.attn_sinks.weight", 4, 0, Q4_1);
+}
+
 static void with_other_tensor(maker *m) {
     put_values(m);
     put_tensors(m);
@@ -395,6 +444,7 @@ static void refusals(void) {
         {of_other_type, NAPIER_UNSUPPORTED, {"blk.0.attn_k.bias", "IQ4_XS"}},
         {with_other_tensor, NAPIER_CORRUPT_DATA, {"blk.0.attn_sinks.weight", "no such tensor"}},
         {with_other_rows, NAPIER_CORRUPT_DATA, {"token_embd.weight", "Q8_0's 32"}},
+        {with_empty_rows, NAPIER_CORRUPT_DATA, {"blk.0.attn_sinks.weight", "no such tensor"}},
         {of_text_for_number, NAPIER_UNSUPPORTED, {"llama.attention.key_length", "integer"}},
         {of_nested_arrays, NAPIER_UNSUPPORTED, {"a:", "kind 9"}},
         {of_long_array, NAPIER_CORRUPT_DATA, {"ends at byte", "within a"}},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lm/decoder/project.h"
+#include "lm/gguf/gguf.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/engine.h"
 
@@ -125,4 +126,77 @@ static void products_have_the_bits_of_matmul(void) {
     }
 }
 
-int main(void) { return RUN_TESTS("project", TEST(products_have_the_bits_of_matmul)); }
+/* ---- Weights that are stored as blocks --------------------------------------------------------------------------- */
+
+/* A type of GGUF, and where its blocks have an f16. */
+static const struct {
+    uint32_t number;
+    int halves[2]; /* -1: none */
+} stored[] = {{2, {0, -1}}, {3, {0, 2}}, {8, {0, -1}}, {6, {0, -1}}, {12, {0, 2}}, {14, {208, -1}}};
+
+/* Random blocks; odd: some scales are infinite or NaN. */
+static napier_blocks random_blocks(rng *r, size_t kind, int64_t rows, int64_t cols, bool odd) {
+    const napier_gguf_type *const t = napier_gguf_type_of(stored[kind].number);
+    const int64_t count = rows * cols / t->block;
+    uint8_t *const data = scratch(count, (size_t)t->bytes);
+    for (int64_t i = 0; i < count * t->bytes; i++) {
+        data[i] = (uint8_t)rng_below(r, 256);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        for (int h = 0; h < 2 && stored[kind].halves[h] >= 0; h++) {
+            uint8_t *const upper = data + i * t->bytes + stored[kind].halves[h] + 1;
+            *upper = odd && i % 97 == 5 ? 0x7c : *upper & 0xbf; /* less than 2 */
+        }
+    }
+    return (napier_blocks){data, cols / t->block * t->bytes, t->block, t->bytes, t->kind, t->widen};
+}
+
+static float *widened(const napier_blocks *b, int64_t rows, int64_t cols) {
+    float *const out = scratch(rows * cols, sizeof *out);
+    for (int64_t i = 0; i < rows * cols / b->elements; i++) {
+        b->widen(b->data + i * b->bytes, out + i * b->elements);
+    }
+    return out;
+}
+
+static void check_stored(napier_context *context, size_t kind, const shape *s, bool odd) {
+    rng r = rng_make(8);
+    const napier_blocks blocks = random_blocks(&r, kind, s->width, s->hidden, odd);
+    const napier_const_matrix x = napier_const_rows(floats(&r, s->rows * s->hidden), s->rows, s->hidden, NAPIER_F32);
+    const napier_const_matrix wide =
+        napier_const_rows(widened(&blocks, s->width, s->hidden), s->width, s->hidden, NAPIER_F32);
+    float *const out = scratch(s->rows * s->width, sizeof *out), *const wanted =
+                                                                     scratch(s->rows * s->width, sizeof *out);
+    const napier_projection product = {napier_const_rows(&blocks, s->width, s->hidden, NAPIER_BLOCKS),
+                                       napier_rows_f32(out, s->rows, s->width)};
+    const size_t needed = napier_project_floats(context, x, product.weights, false);
+    float *const memory = memory_for(needed);
+    napier_project(context, x, &product, 1, false, memory);
+    expect_guard(memory, needed, s);
+    works(napier_matmul, context, x, napier_const_transposed(wide), napier_rows_f32(wanted, s->rows, s->width));
+    same(out, wanted, s->rows * s->width, s, napier_gguf_type_of(stored[kind].number)->name);
+}
+
+/* k of one block, of some, and of more than are widened at a time; few rows and many. */
+static void stored_weights_have_the_bits_of_widened_ones(void) {
+    static const int64_t rows[] = {1, 2, 3, 8, 9, 70}, ks[] = {32, 96, 576, 1312, 256, 1024};
+    napier_context *context;
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
+        for (size_t i = 0; i < sizeof stored / sizeof *stored * (sizeof ks / sizeof *ks); i++) {
+            const size_t kind = i / (sizeof ks / sizeof *ks);
+            const int64_t k = ks[i % (sizeof ks / sizeof *ks)];
+            for (size_t m = 0;
+                 m < sizeof rows / sizeof *rows && k % napier_gguf_type_of(stored[kind].number)->block == 0; m++) {
+                const int64_t mark = scratch_mark();
+                const shape s = {.rows = rows[m], .hidden = k, .width = 53};
+                check_stored(context, kind, &s, m % 2 == 1);
+                scratch_release(mark);
+            }
+        }
+    }
+}
+
+int main(void) {
+    return RUN_TESTS("project", TEST(products_have_the_bits_of_matmul),
+                     TEST(stored_weights_have_the_bits_of_widened_ones));
+}

@@ -36,6 +36,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* The way of all weights to the device, twice: to add up their sizes, then to copy them. */
 typedef struct upload {
+    const napier_gguf_weights *gguf; /* of the model; NULL: none */
     napier_cuda_call gpu;
     napier_cuda_room room;
     bool copies;
@@ -59,7 +60,12 @@ static void put_floats(upload *u, const float **data, int64_t count) {
 }
 
 static void put_matrix(upload *u, napier_const_matrix *m) {
-    m->data = put(u, m->data, m->rows, (size_t)m->cols * napier_dtype_size(m->dtype));
+    m->dtype = napier_widened(m->dtype);
+    const void *const elements = napier_gguf_weights_elements(u->gguf, m->data);
+    if (m->data && !elements && !u->status) {
+        u->status = napier_fail(u->gpu.context->host, NAPIER_OUT_OF_MEMORY, "model: no memory to widen weights");
+    }
+    m->data = put(u, elements, m->rows, (size_t)m->cols * napier_dtype_size(m->dtype));
 }
 
 static void put_dense(upload *u, napier_dense *dense) {
@@ -88,6 +94,7 @@ static void put_model(upload *u, napier_cuda_model *to, const float *angles) {
     put_matrix(u, &m->embedding);
     if (tied) {
         m->head.data = m->embedding.data;
+        m->head.dtype = m->embedding.dtype;
     } else {
         put_matrix(u, &m->head);
     }
@@ -166,7 +173,7 @@ napier_status napier_cuda_model_create(napier_cuda_context *context, struct CUst
     NAPIER_REFUSE_IF(context->host, !memory, "memory: NULL");
     NAPIER_TRY(check_model(context->host, model, positions));
     NAPIER_TRY(copy_model(context->host, model, positions, out));
-    upload u = {.gpu = {context, stream, "model"}, .room = napier_cuda_room_of(memory)};
+    upload u = {.gguf = model->gguf, .gpu = {context, stream, "model"}, .room = napier_cuda_room_of(memory)};
     const napier_status status = put_all(&u, *out);
     if (status || !u.copies) {
         napier_cuda_model_destroy(context, *out);
