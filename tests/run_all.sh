@@ -366,7 +366,6 @@ group_bare() { CC=$main_cc check_counted 840 "without CMake" "$root/tests/bare/r
 # The tests of the emulated device are unit tests, in every build that has unit tests.
 group_cuda() {
     local nvcc plain=""
-    check_counted 900 "kernels for AMD's GPUs" "$root/tests/cuda/hip.sh"
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     [ -n "$nvcc" ] || { skip "CUDA" "no nvcc on this machine"; return; }
     # shellcheck disable=SC2016 # for the inner shell

@@ -46,8 +46,6 @@ enum { CUDA_WARP = 32 };
 
 #if defined(__CUDACC__)
 #include "core/gpu/kernel_nvcc.h"
-#elif defined(__HIP__)
-#include "core/gpu/kernel_hip.h"
 #elif defined(__OPENCL_C_VERSION__)
 #include "core/gpu/kernel_wave.h" /* kernel_opencl.h comes before it at run time */
 #else

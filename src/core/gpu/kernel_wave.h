@@ -1,4 +1,4 @@
-/* core/gpu/kernel_wave.h - warps of 32 threads on wavefronts of 32 or 64 lanes, as AMD's processors have them.
+/* core/gpu/kernel_wave.h - warps of 32 threads on wavefronts of 32 or 64 lanes (OpenCL's sub-groups), as AMD's processors have them.
  *
  * Where a wavefront has 64 lanes, each half of it is a warp, and the two may be in different places of a kernel. So lanes are
  * counted from the half's first one, and nothing is read from the other half. kernel.h comes first, and the includer defines:
