@@ -284,3 +284,17 @@ def test_the_report_does_not_depend_on_threads(model):
         napier.set_num_threads(threads)
         reports.append(napier.audit(rows, model).json())
     assert reports[0] == reports[1]
+
+
+def test_the_noise_of_float32_grows_with_the_width():
+    """The rounding error of a sum of k products in float32, as a share of that of its result in bfloat16."""
+    from napier._audit.case import float32_noise
+
+    dice = np.random.default_rng(0)
+    for k in (64, 1024, 16384):
+        terms = dice.standard_normal((400, k)) * dice.standard_normal((400, k))
+        exact = terms.astype(np.float32).astype(np.float64).sum(1)
+        ours = np.cumsum(terms.astype(np.float32), 1)[:, -1]
+        coarse = (exact.astype(np.float32).view(np.uint32) + 0x8000 & 0xFFFF0000).view(np.float32)
+        share = np.median(np.abs(ours - exact)) / np.median(np.abs(coarse - exact))
+        assert 0.25 < share / float32_noise([k]) < 4, (k, share, float32_noise([k]))

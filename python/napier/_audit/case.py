@@ -88,7 +88,7 @@ def gain(case, state, few=False):
     now, then = case.residuals(case.state, few), case.residuals(state, few)
     q = [np.abs(a[np.isfinite(a)]) for a in now]
     typical = float(np.median(np.concatenate(q))) if any(a.size for a in q) else 0.0
-    small = 4 * case.floors["float32"] + 0.02 * typical
+    small = case.floors["float32"] / 2 + 0.02 * typical
     each, weights, before, after = [], [], 0.0, 0.0
     for a, b in zip(now, then):
         good = ~np.isnan(a) & ~np.isnan(b)
@@ -108,6 +108,12 @@ def gain(case, state, few=False):
     return mean, mean / max(float(spread), 1e-12), 1 - after / before if before > 0 else 0.0
 
 
+def float32_noise(widths):
+    """float32's rounding noise as a share of bfloat16's, in a model with sums of so many products. bfloat16 rounds each sum once, and
+    float32 each of its additions, whose errors add up like steps of a random walk."""
+    return 2.0**-16 * max(widths) ** 0.5
+
+
 def level(case, state=None):
     """What is left: 'float32', 'float16' or 'bfloat16' where that precision explains it, else ''."""
     size = np.abs(case.flat(state)[0])
@@ -115,7 +121,7 @@ def level(case, state=None):
         return "float32"
     half, high = np.median(size), np.quantile(size, 0.99)
     f = case.floors
-    if half <= 16 * f["float32"] and high <= 32 * f["float32_99"]:
+    if half <= 4 * f["float32"] and high <= 4 * f["float32_99"]:
         return "float32"
     if half <= f["bfloat16"] / 4 and high <= f["bfloat16_99"] / 4:  # float16 rounds to an eighth
         return "float16"

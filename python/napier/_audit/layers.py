@@ -8,6 +8,7 @@ import numpy as np
 
 from .._lm.causal_lm import CausalLM, _config_json  # type: ignore[attr-defined]
 from .._ops.layers import rms_norm, rotary_angles
+from .case import float32_noise
 from .steps import STEPS, Steps, record
 
 
@@ -52,7 +53,7 @@ def layers(model: Any, ids: Any, states: Any = None) -> Layers:
     Steps are norm, q, k, v, q norm, k norm, cos, sin (of the rotation), attention (before its output matrix), output, norm 2, gate, up, down,
     router, experts, and sum (after the layer). Each is judged from the inputs that it was given, so that a fault shows in its own step.
 
-    Precision is that of the states: what bfloat16 differs by, or 2^-16 of it for float32; a layer or step is named beyond eight times
+    Precision is that of the states: what bfloat16 differs by, or a share of it for float32; a layer or step is named beyond eight times
     that. Layers lie below each other: a fault in one shows in all that follow.
     """
     ids = [int(i) for i in ids]
@@ -65,7 +66,7 @@ def layers(model: Any, ids: Any, states: Any = None) -> Layers:
         states, inner = _saved(states, count, len(ids))
     exact = [_array(s, len(ids)) for s in states]
     coarse = any(str(getattr(s, "dtype", "")).endswith(("bfloat16", "float16")) for s in states)
-    scale = 1 if coarse else 2.0**-16
+    scale = 1 if coarse else float32_noise([config["hidden_size"], config["intermediate_size"]])
     if len(exact) != count + 1:
         raise ValueError(f"states: {len(exact)}; expected {count + 1}: after the embedding and after each of {count} layers")
     norm, eps = weights["model.norm.weight"].float().numpy(), config.get("rms_norm_eps", 1e-6)

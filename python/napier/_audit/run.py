@@ -11,7 +11,7 @@ import numpy as np
 
 from .._lm.causal_lm import CausalLM
 from . import draws, records
-from .case import Case, Finding, gain, level
+from .case import Case, Finding, float32_noise, gain, level
 from .causes import INSPECTIONS, STATES, experts, fill, positions, precision, repeats, retokenized
 from .costs import Costs
 from .layers import layers
@@ -247,7 +247,7 @@ class _Run:
 
 def noise(reference, responses, state):
     """The residual that float32 and bfloat16 cause by themselves, of this model on this text: the reference's own pass in bfloat16, with
-    its logits rounded, beside float32. Rounding errors grow with the unit roundoff, so float32's are 2^-16 of bfloat16's."""
+    its logits rounded, beside float32; and for float32 a share of that."""
     some = responses[:8]
     model = "bf16" if reference.model.directory is not None else ""
     s = State(temperature=state.temperature, model=model, rounding="logits")
@@ -257,8 +257,9 @@ def noise(reference, responses, state):
     lp = float(np.mean(np.abs(np.concatenate(exact))))
     half, high = (float(np.quantile(d, q)) for q in (0.5, 0.99))
     reference.forget(model=model)
-    least = 2.0**-23 * max(lp, 1.0)
-    return {"float32": max(half * 2.0**-16, least), "float32_99": max(high * 2.0**-16, 4 * least), "bfloat16": half, "bfloat16_99": high}
+    least, info = 2.0**-21 * max(lp, 1.0), reference.model.info
+    share = float32_noise([info["hidden"], info["intermediate"], info["expert_intermediate"]])
+    return {"float32": max(half * share, least), "float32_99": max(high * share, 8 * least), "bfloat16": half, "bfloat16_99": high}
 
 
 def explain(case, drift):
@@ -333,7 +334,7 @@ def _needed(case, chosen, start):
 def _uneven(case):
     """Whether most tokens agree to rounding of float32 and some do not."""
     size = np.abs(case.flat()[0])
-    return np.median(size) <= 16 * case.floors["float32"] and np.quantile(size, 0.99) > 1000 * case.floors["float32_99"]
+    return np.median(size) <= 4 * case.floors["float32"] and np.quantile(size, 0.99) > 100 * case.floors["float32_99"]
 
 
 def _inspected(case):

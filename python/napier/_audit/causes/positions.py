@@ -39,7 +39,7 @@ def inspect(case):
     if size.size < 200:
         return
     place = np.array([len(case.responses[i].prompt) + t for i, t in where])
-    floor = max(case.floors["float32"] * 8, 1e-5)
+    floor = max(case.floors["float32"], 1e-5)
     yield from _onset(size, place, floor)
     yield from _blocks(size, place)
     yield from _growth(size, place)
