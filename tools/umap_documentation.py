@@ -185,7 +185,9 @@ def interactive(umap, path):
         umap.plot.interactive(mapper, labels=digits.target, hover_data=about, interactive_text_search=True).save(str(page))
         page.write_text(page.read_text() + HOVER)
         options = ["--headless", "--no-sandbox", f"--user-data-dir={work}/profile", "--window-size=900,600", "--hide-scrollbars"]
-        subprocess.run([browser, *options, f"--screenshot={work}/page.png", f"file://{page}#2d"], check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            [browser, *options, f"--screenshot={work}/page.png", f"file://{page}#2d"], check=True, capture_output=True, timeout=120
+        )
         path.write_bytes(smaller(Image.open(f"{work}/page.png").convert("RGB")))
 
 
