@@ -50,6 +50,7 @@ def gather(source):
     for name in SHOWN:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, source / name)
     shutil.copy(ROOT / "docs" / "site" / "index.md", source)
+    shutil.rmtree(source / "bench" / "findings")  # docs/benchmarks.md and docs/rl-benchmarks.md include these, with links from there
     manual = source / "docs" / "napier.1.md"  # begins with fields that only the man page's maker reads
     manual.write_text("# The program: napier(1)\n\n" + re.sub("^#", "##", "# NAME" + manual.read_text().split("# NAME")[1], flags=re.M))
     gallery.write_pages(source / "docs" / "gallery")
