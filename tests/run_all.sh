@@ -380,7 +380,7 @@ group_cuda() {
     [ -e /dev/nvidiactl ] && return
     # shellcheck disable=SC2016 # for the inner shell
     check 60 "the first minutes on a GPU, without one" bash -c 'cmake --install "$1" --component device --prefix "$2" >/dev/null &&
-        cp "$3/tools/device/first.sh" "$2" && cd "$2" && { ./first.sh; [ $? -eq 77 ]; } && tar -tzf logs.tgz | grep golden_rl.log' \
+        cp "$3/tools/device/first.sh" "$2" && cd "$2" && { ./first.sh device golden test_cuda; [ $? -eq 77 ]; } && tar -tzf logs.tgz | grep golden_rl.log' \
         _ "$work/cuda" "$work/device" "$root"
 }
 

@@ -7,6 +7,9 @@ import contextlib
 import io
 import json
 import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def cells(text):
@@ -18,10 +21,10 @@ def cells(text):
 
 
 def run(code, names):
-    """What a cell prints, and its last line's value."""
+    """What a cell prints, and its last line's value. Paths are from the project's root."""
     tree = ast.parse(code)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(tree, "cell", "exec"), names)
         value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
     return printed.getvalue() + (f"{value!r}\n" if value is not None else "")
