@@ -6,6 +6,7 @@ waits for an earlier store whose address has the same low 12 bits; NumPy's large
 in an environment with napier and numpy, and matplotlib for --plot. All multiples of 64 bytes and odd ones between; calls at all
 distances take turns. A line for each operation: milliseconds at the median distance, and the distances that take 5 % longer."""
 
+import pathlib
 import statistics
 
 import numpy as np
@@ -50,7 +51,9 @@ def plot(path, found):
     pyplot.xlabel("bytes from the input to the result, modulo 4096")
     pyplot.ylabel("time / the median's")
     pyplot.legend()
-    pyplot.savefig(path)
+    pyplot.savefig(path, metadata={"Date": None})
+    file = pathlib.Path(path)
+    file.write_text(" ".join(file.read_text().split()) + "\n")
 
 
 def main():
